@@ -1,0 +1,7 @@
+"""``python -m inferometer``."""
+
+from __future__ import annotations
+
+from inferometer.cli import main
+
+main()
