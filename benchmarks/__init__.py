@@ -1,0 +1,1 @@
+"""What the harness itself costs, side by side with bare engines: `make bench`."""
