@@ -71,7 +71,7 @@ def here(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def run_here(monkeypatch, capfd) -> Iterator[Callable[..., Outcome]]:
     """Return the command line as a function, for what starts no run of many launches."""
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
 
     def run(*words: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["inferometer", *map(str, words)])
@@ -80,7 +80,8 @@ def run_here(monkeypatch, capfd) -> Iterator[Callable[..., Outcome]]:
         return (int(left.value.code or 0), *capfd.readouterr())
 
     yield run
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def wanted(*words: object, engine: str = "scripted", **options: object) -> list[object]:
@@ -285,7 +286,9 @@ def hanging(here: Path, fault: str = "hangs", **options: object) -> subprocess.P
     return started(*wanted(fault=fault, after=3, once_file="once", tell="told", **options))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name
+)
 def test_an_interrupted_run_keeps_everything_and_is_resumed_to_the_end(here, run_here, number):
     run = hanging(here)
     worker = told(here / "told")

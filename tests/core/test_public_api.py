@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import subprocess
 import sys
+import tomllib
 from importlib import import_module, metadata
+from pathlib import Path
 
 import pluggy
 import pytest
@@ -13,6 +16,7 @@ import pytest
 import inferometer
 from inferometer import hookspecs, plugins
 
+ROOT = Path(__file__).parent.parent.parent
 HEAVY = ("cattrs", "rich", "jinja2", "psutil", "orjson", "pluggy", "attrs", "inferometer.results")
 
 
@@ -163,3 +167,11 @@ def test_the_example_in_the_docstring_is_a_whole_plugin(tmp_path):
 def test_every_entry_point_of_this_checkout_is_a_module_with_the_hook():
     for point in metadata.entry_points(group=plugins.GROUP):
         assert callable(point.load().inferometer_adapters)
+
+
+def test_every_module_that_is_not_public_is_closed_to_adapters():
+    public = {"serving", "testing", "_version", "__main__"}
+    names = {module.name for module in pkgutil.iter_modules(inferometer.__path__)} - public
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (closed,) = [c["protected_modules"] for c in contracts["contracts"] if c["type"] == "protected"]
+    assert {f"inferometer.{name}" for name in names} == set(closed)

@@ -85,8 +85,10 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every way out has its exit code."""
-    # Ending a run from outside must end its worker as Ctrl-C does.
-    signal.signal(signal.SIGTERM, _interrupt)
+    # Ending a run from outside, or closing its terminal, must end its worker as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for it
+            signal.signal(number, _interrupt)
     try:
         code = cli.main(standalone_mode=False) or ExitCode.OK
     except click.exceptions.Abort:
