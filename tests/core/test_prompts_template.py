@@ -294,3 +294,25 @@ def test_one_template_s_budget_is_not_the_next_one_s():
     busy = "{% for i in range(90000) %}{% endfor %}" + SHOWN
     for number in range(4):
         assert frame(f"{number}{busy}")[0] == str(number)
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [
+        "'x' | center(10 ** 9)",
+        "'x\ny' | indent(10 ** 9)",
+        "'x\ny' | indent(width=10 ** 9)",
+        "'%1000000000d' | format(1)",
+        "'%*d' | format(1000000000, 1)",
+        "['x'] | batch(10 ** 9, 'y') | list",
+        "['x'] | slice(10 ** 9) | list",
+        "'x'.center(10 ** 9)",
+        "'x'.ljust(10 ** 9)",
+        "'%1000000000d' % 1",
+        "'{:>1000000000}'.format(1)",
+        "'x'.replace('x', 'y' * 999999).replace('y', 'z' * 999999)",
+    ],
+)
+def test_a_filter_cannot_grow_text_without_bound(growth):
+    with pytest.raises(PromptError, match=r"pads text|formats text|steps"):
+        chat_frame("{{ " + growth + " }}{{ messages[0].content }}", bos_text="", eos_text="")

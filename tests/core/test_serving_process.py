@@ -91,7 +91,9 @@ def test_an_early_exit_without_error_is_a_death_too(start):
 
 
 def test_the_error_carries_the_end_of_the_log(start):
-    error = death_of(start("print('weights found'); raise SystemExit('no room for tensor 7')"))
+    error = death_of(
+        start("print('weights found', flush=True); raise SystemExit('no room for tensor 7')")
+    )
     assert error.detail["log_tail"] == ["weights found", "no room for tensor 7"]
     assert "(from its log: no room for tensor 7)" in str(error)
 

@@ -2,13 +2,15 @@
 
 The sandbox keeps a template away from Python's insides. The budget keeps it from running on:
 turns of loops, calls, ranges, repetitions, powers, joined text and output all draw on it.
-What it cannot see is text grown inside one filter; the engine renders the same template anyway.
+Filters that can grow text by a number (a width, a count, a format) have that number bounded.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, nodes
@@ -23,6 +25,13 @@ _CALL_STEPS = 20
 """A call costs about as much time as this many turns of a loop."""
 
 
+_GROWING = ("batch", "center", "format", "indent", "slice", "truncate", "wordwrap")
+_WIDEST = 10_000
+"""No real template indents or pads by more characters than this."""
+_WIDE = re.compile(r"%[^a-zA-Z%\s]*(\d{5,}|\*)|\{[^}]*:[^}]*\d{5,}[^}]*\}")
+"""A width of five digits or more in a format, or one that is an argument."""
+
+
 class TemplateRefusalError(TemplateError):
     """The template itself refused what it was given, in its own words."""
 
@@ -34,7 +43,7 @@ class TemplateBudgetError(TemplateError):
 class Sandbox(ImmutableSandboxedEnvironment):
     """A Jinja environment set up the way chat templates are written for; good for one use."""
 
-    intercepted_binops = frozenset(("*", "**", "+"))
+    intercepted_binops = frozenset(("*", "**", "+", "%"))
 
     def __init__(self, *, strftime_now: Callable[[str], str]) -> None:
         super().__init__(
@@ -44,6 +53,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         )
         self._steps = 0.0
         self.filters["tojson"] = _tojson
+        for name in _GROWING:
+            self.filters[name] = _bounded(self.filters[name])
         self.filters["counted"] = self._counted
         self.filters["weighed"] = self._weighed
         self.globals["range"] = self._range
@@ -62,9 +73,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         self._spend(_CALL_STEPS)
+        text = getattr(obj, "__self__", None)
+        if isinstance(text, str):
+            _refuse_growth((text, *args, *kwargs.values()))
         return super().call(context, obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "%":
+            _refuse_growth((left,) if isinstance(left, str) else ())
+            return super().call_binop(context, operator, left, right)
         sizes = _size(left), _size(right)
         self._spend(sum(sizes) if operator == "+" else sizes[0] * sizes[1])
         return super().call_binop(context, operator, left, right)
@@ -116,6 +133,25 @@ def _size(value: Any) -> float:
 def _tojson(value: Any, *, indent: int | None = None, **options: Any) -> str:
     # Jinja's own filter escapes for HTML, and a model would read the escapes.
     return json.dumps(value, **{"ensure_ascii": False, "indent": indent, **options})
+
+
+def _bounded(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter that refuses to grow text without bound."""
+
+    @wraps(plain)
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        _refuse_growth((*args, *kwargs.values()))
+        return plain(*args, **kwargs)
+
+    return bounded
+
+
+def _refuse_growth(values: Iterable[Any]) -> None:
+    for value in values:
+        if isinstance(value, int | float) and not abs(value) <= _WIDEST:
+            raise TemplateBudgetError(f"it pads text by {value}")
+        if isinstance(value, str) and _WIDE.search(value):
+            raise TemplateBudgetError("it formats text with a width that no real one has")
 
 
 def _raise_exception(message: str) -> NoReturn:
