@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from inferometer.errors import SuiteError
 from inferometer.fields import Role, about
@@ -58,7 +58,10 @@ class Plan:
     skips: tuple[Skip, ...] = field(
         metadata=about(Role.MEASURED, "What will not be measured, and why.")
     )
-    rounds: int = field(metadata=about(Role.WORKLOAD, "How often every cell is measured."))
+    rounds: int = field(
+        validator=validators.and_(validators.ge(1), validators.le(MAX_ROUNDS)),
+        metadata=about(Role.WORKLOAD, "How often every cell is measured."),
+    )
     order_seed: int = field(metadata=about(Role.PROVENANCE, "Seed that shuffled the order."))
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field, frozen, validators
 
 from inferometer.artifact import ModelArtifact
 from inferometer.engine import (
@@ -27,7 +27,7 @@ from inferometer.failures import Failure
 from inferometer.fields import Role, about
 from inferometer.host import Host, HostLoad
 from inferometer.identity import EngineIdentity
-from inferometer.suite import Condition, Subject, Suite
+from inferometer.suite import MAX_ROUNDS, Condition, Subject, Suite
 
 SCHEMA = "inferometer.results/1"
 
@@ -256,7 +256,11 @@ class Results:
     )
     suite: Suite = field(metadata=about(Role.WORKLOAD, "The suite, as it was read."))
     suite_digest: str = field(metadata=about(Role.WORKLOAD, "Digest of the suite."))
-    rounds: int = field(metadata=about(Role.WORKLOAD, "Rounds asked for."))
+    rounds: int = field(
+        # A damaged file that asks for billions would have each of them accounted for.
+        validator=validators.and_(validators.ge(1), validators.le(MAX_ROUNDS)),
+        metadata=about(Role.WORKLOAD, "Rounds asked for."),
+    )
     order_seed: int = field(
         metadata=about(Role.PROVENANCE, "Seed that shuffled launches and cells.")
     )

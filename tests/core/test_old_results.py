@@ -171,6 +171,15 @@ def test_a_file_of_somebody_else_is_refused(data):
         parse_results(data, where="other.json")
 
 
+@pytest.mark.parametrize("rounds", [0, -1, 10**9])
+def test_a_file_with_an_absurd_number_of_rounds_is_refused(tmp_path, rounds):
+    damaged = json.loads((DATA / "results-v1.json").read_text()) | {"rounds": rounds}
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(ResultsError, match="rounds"):
+        load_results(path)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
