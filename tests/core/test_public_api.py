@@ -175,3 +175,9 @@ def test_every_module_that_is_not_public_is_closed_to_adapters():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (closed,) = [c["protected_modules"] for c in contracts["contracts"] if c["type"] == "protected"]
     assert {f"inferometer.{name}" for name in names} == set(closed)
+
+
+def test_listing_the_engines_imports_no_codec_and_no_runtime():
+    code = "from inferometer.plugins import discover, probe\n[probe(r.adapter) for r in discover().adapters.values()]"
+    heavy = ("cattrs", "orjson", "rich", "jinja2", "psutil", "xllamacpp", "llama_cpp")
+    assert imported_by(code, *heavy) == set()

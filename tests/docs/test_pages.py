@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inferometer.cli import COMMANDS, cli
-from inferometer.suite import Subjects, Suite
+from inferometer.suite import Subjects, Suite, read_suite
 from inferometer.suite import parse as parse_toml
 
 ROOT = Path(__file__).parent.parent.parent
@@ -65,3 +65,11 @@ def test_every_decision_is_in_the_list_of_decisions():
     folder = ROOT / "docs" / "decisions"
     listed = LINK.findall((folder / "README.md").read_text("utf-8"))
     assert sorted(listed) == sorted(p.name for p in folder.glob("[0-9]*.md"))
+
+
+def test_the_table_in_the_readme_is_of_a_real_run_on_a_named_machine():
+    text = (ROOT / "README.md").read_text("utf-8")
+    (table,) = re.findall(r"<!-- demo table: begin -->(.*?)<!-- demo table: end -->", text, re.S)
+    for part in (" cores, ", "suite sha256:", "ttft", "decode_rate", "finish reasons"):
+        assert part in table
+    assert read_suite("quick").digest[:19] in table, "the suite has changed: run `make demo` again"
