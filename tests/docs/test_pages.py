@@ -69,7 +69,9 @@ def test_every_decision_is_in_the_list_of_decisions():
 
 def test_the_table_in_the_readme_is_of_a_real_run_on_a_named_machine():
     text = (ROOT / "README.md").read_text("utf-8")
-    (table,) = re.findall(r"<!-- demo table: begin -->(.*?)<!-- demo table: end -->", text, re.S)
+    (table,) = re.findall(
+        r"<!-- demo table: begin -->(.*?)<!-- demo table: end -->", text, re.DOTALL
+    )
     for part in (" cores, ", "suite sha256:", "ttft", "decode_rate", "finish reasons"):
         assert part in table
     assert read_suite("quick").digest[:19] in table, "the suite has changed: run `make demo` again"
