@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -47,6 +46,9 @@ _LOG_WAIT_S = 0.2
 _LOST = {"connection_lost", "stream_truncated"}
 _VAGUE = _LOST | {"server_error", "server_error_in_stream", "bad_response", "stalled"}
 """Kinds that tell what was seen and not why: only these does the server's log overrule."""
+_TEMPLATE_KEY = b"tokenizer.chat_template"
+_METADATA_BYTES = 64 * 1024 * 1024
+"""Metadata stand before the tensors; even a large vocabulary takes a tenth of this."""
 _GGUF_MAGIC = b"GGUF"
 
 
@@ -92,6 +94,7 @@ class LlamaServer:
             meta=self._client.model().get("meta") or {},
             log=StartupLog(log),
             wheel=None if self._options.binary else metadata.version("xllamacpp"),
+            has_template=self._model is None or _has_template(self._model),
         )
         return identity(facts, self._options, self._client.tokens)
 
@@ -140,7 +143,8 @@ class LlamaServer:
     def _plan_launch(self) -> Launch:
         if self._model is None:
             raise EngineError("load was called before prepare", kind="not_prepared", fatal=True)
-        self._slot_folder = Path(tempfile.mkdtemp(prefix="inferometer-slots-"))
+        self._slot_folder = self._context.scratch_dir
+        self._slot_folder.mkdir(parents=True, exist_ok=True)
         return Launch(
             options=self._options,
             model=self._model,
@@ -199,6 +203,12 @@ def _translated(stream: EventStream, asked_tokens: int) -> Iterator[Chunk | Fini
             if translator.finished:
                 return
         translator.close()
+
+
+def _has_template(model: Path) -> bool:
+    """Return whether a GGUF file has a chat template, by its key among the metadata."""
+    with model.open("rb") as file:
+        return _TEMPLATE_KEY in file.read(_METADATA_BYTES)
 
 
 def _checked(model: Path) -> Path:

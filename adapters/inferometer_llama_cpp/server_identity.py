@@ -48,6 +48,8 @@ class Facts:
     log: StartupLog
     wheel: str | None
     """Version of ``xllamacpp``, when the server is embedded."""
+    has_template: bool = True
+    """Whether the model's file has a chat template; without one, the server tells its own."""
 
 
 def identity(facts: Facts, asked: CommonOptions, tokens: Tokens) -> EngineIdentity:
@@ -65,7 +67,7 @@ def identity(facts: Facts, asked: CommonOptions, tokens: Tokens) -> EngineIdenti
         parameters=facts.meta.get("n_params"),
         context_tokens=_window(facts),
         tokenizer=_tokenizer(facts, tokens),
-        chat_template=facts.props.get("chat_template") or None,
+        chat_template=(facts.props.get("chat_template") or None) if facts.has_template else None,
         options=_options(facts, asked),
     )
     return evolve(known, unavailable=_unavailable(known))

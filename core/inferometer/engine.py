@@ -143,6 +143,19 @@ class Context:
     cache_dir: Path
     """A folder that outlives the run, for what ``prepare`` builds once."""
 
+    @property
+    def scratch_dir(self) -> Path:
+        """A folder for this launch alone, made by whoever uses it.
+
+        The core removes it when the launch is over, however it ended.
+        """
+        return scratch_of(self.log_path)
+
+
+def scratch_of(log_path: Path) -> Path:
+    """Return where the launch that writes a log may keep what nobody needs after it."""
+    return log_path.with_suffix(".scratch")
+
 
 def no_options() -> type[Any]:
     """Return the options class of an adapter that has none."""

@@ -106,6 +106,8 @@ def _from_folder(folder: Path) -> Results:
 
 def _read(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device has no end to read to
+            raise ResultsError(f"{path} is not a file")
         return path.read_bytes()
     except OSError as error:
         raise ResultsError(f"cannot read {path}: {error.strerror}") from None

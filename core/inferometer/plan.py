@@ -30,7 +30,11 @@ CONTEXT_OPTION = "context_tokens"
 class PlannedLaunch:
     """One worker process to come."""
 
-    id: str = field(metadata=about(Role.PROVENANCE, "Name of the launch in the run."))
+    id: str = field(
+        # It names a log file: a journal from elsewhere must not lead out of the run's folder.
+        validator=validators.matches_re(r"r[0-9]+-[A-Za-z0-9][A-Za-z0-9._+-]*"),
+        metadata=about(Role.PROVENANCE, "Name of the launch in the run."),
+    )
     round: int = field(metadata=about(Role.PROVENANCE, "The round, counted from 1."))
     subject: str = field(metadata=about(Role.PROVENANCE, "Name of the subject."))
     context_tokens: int = field(

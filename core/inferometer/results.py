@@ -32,6 +32,9 @@ from inferometer.suite import MAX_ROUNDS, Condition, Subject, Suite
 SCHEMA = "inferometer.results/1"
 
 
+_DURATION = validators.optional(validators.ge(0))
+
+
 class ArrivalKind(StrEnum):
     """What an arrival carried, as one letter."""
 
@@ -69,6 +72,10 @@ class Arrivals:
         columns = (self.kinds, self.tokens if self.tokens is not None else self.kinds)
         if any(len(column) != len(self.offsets_ns) for column in columns):
             raise ValueError("offsets_ns, tokens and kinds differ in length")
+        if list(self.offsets_ns) != sorted(self.offsets_ns) or min(self.offsets_ns, default=0) < 0:
+            raise ValueError("offsets_ns runs backwards")
+        if min(self.tokens or (0,)) < 0:
+            raise ValueError("tokens has a negative count")
         unknown = set(self.kinds) - {kind.value for kind in ArrivalKind}
         if unknown:
             raise ValueError(f"kinds has letters of no meaning: {''.join(sorted(unknown))}")
@@ -153,16 +160,24 @@ class LoadPhases:
     """From nothing to ready, each phase on our clock."""
 
     spawn_ns: int | None = field(
-        default=None, metadata=about(Role.MEASURED, "Start of the process until it spoke.")
+        default=None,
+        validator=_DURATION,
+        metadata=about(Role.MEASURED, "Start of the process until it spoke."),
     )
     import_ns: int | None = field(
-        default=None, metadata=about(Role.MEASURED, "Importing the runtime, creating the engine.")
+        default=None,
+        validator=_DURATION,
+        metadata=about(Role.MEASURED, "Importing the runtime, creating the engine."),
     )
     prepare_ns: int | None = field(
-        default=None, metadata=about(Role.MEASURED, "Resolving and verifying files.")
+        default=None,
+        validator=_DURATION,
+        metadata=about(Role.MEASURED, "Resolving and verifying files."),
     )
     load_ns: int | None = field(
-        default=None, metadata=about(Role.MEASURED, "From files to ready for a request.")
+        default=None,
+        validator=_DURATION,
+        metadata=about(Role.MEASURED, "From files to ready for a request."),
     )
 
 
@@ -282,3 +297,8 @@ class Results:
     complete: bool = field(
         default=False, metadata=about(Role.PROVENANCE, "Whether every planned launch has ended.")
     )
+
+    def __attrs_post_init__(self) -> None:
+        names = [record.subject.name for record in self.subjects]
+        if len(names) != len(set(names)):
+            raise ValueError("two subjects have one name")

@@ -12,6 +12,7 @@ import inferometer_llama_cpp
 from inferometer import Context, Placement
 from inferometer_llama_cpp.options import CommonOptions, window
 from inferometer_llama_cpp.server import ServerOptions, adapter, probe
+from inferometer_llama_cpp.server_engine import _has_template
 
 
 def test_the_plugin_offers_both_ways_to_run_llama_cpp():
@@ -78,3 +79,11 @@ def test_the_window_holds_the_longest_request_and_one_token(tmp_path, longest, s
 def test_a_window_the_user_asks_for_is_used_as_it_is(tmp_path):
     context = Context(context_tokens=100, log_path=tmp_path, cache_dir=tmp_path)
     assert window(CommonOptions(context_tokens=4000), context) == 4000
+
+
+def test_a_model_without_a_chat_template_is_told_from_one_with_the_servers_default(tmp_path):
+    with_one, without = tmp_path / "with.gguf", tmp_path / "without.gguf"
+    with_one.write_bytes(b"GGUF...tokenizer.chat_template...")
+    without.write_bytes(b"GGUF...")
+    assert _has_template(with_one)
+    assert not _has_template(without)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -11,11 +12,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from inferometer._version import __version__
 from inferometer.cli import COMMANDS, cli
+from inferometer.cli.progress import _Lines
 from inferometer.codec import to_json
+from inferometer.failures import Failure
 from inferometer.metrics import REGISTRY
+from inferometer.plan import PlannedLaunch
 from inferometer.schema import SCHEMAS
 from inferometer.suite import builtin_suites, read_suite
 
@@ -210,3 +215,22 @@ def test_the_copy_of_a_suite_in_a_run_can_be_checked_and_run_again(tmp_path):
     copy.write_bytes(to_json(read_suite("quick")))
     assert printed("validate", copy) == f"{copy}: valid inferometer.suite/1\n"
     assert read_suite(str(copy)).digest == read_suite("quick").digest
+
+
+@pytest.mark.parametrize("words", [("show",), ("validate",), ("plan",)])
+def test_a_pipe_is_not_waited_for(tmp_path, words):
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    done = CliRunner().invoke(
+        cli, [*words, str(pipe), "--engine=x", "--model=y"][: 2 + 2 * (words[0] == "plan")]
+    )
+    assert "not a file" in str(done.exception)
+
+
+def test_words_of_an_engine_that_look_like_markup_do_not_end_a_run():
+    printed_words = io.StringIO()
+    lines = _Lines(Console(file=printed_words, force_terminal=False))
+    failure = Failure(kind="engine_error", message="the log says [/red] and [bold]\x1b[2J")
+    launch = PlannedLaunch(id="r1-a", round=1, subject="a", context_tokens=1, cells=())
+    lines.launch_ended(launch, failure)
+    assert "[/red] and [bold]\\x1b[2J" in printed_words.getvalue()

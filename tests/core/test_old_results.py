@@ -186,6 +186,9 @@ def test_a_file_with_an_absurd_number_of_rounds_is_refused(tmp_path, rounds):
         ({"offsets_ns": [1, 2], "kinds": "aaa", "tokens": [1, 1]}, "differ in length"),
         ({"offsets_ns": [1, 2], "kinds": "aa", "tokens": [1]}, "differ in length"),
         ({"offsets_ns": [1], "kinds": "z", "tokens": [1]}, "letters of no meaning: z"),
+        ({"offsets_ns": [2, 1], "kinds": "aa", "tokens": [1, 1]}, "runs backwards"),
+        ({"offsets_ns": [-1, 1], "kinds": "aa", "tokens": [1, 1]}, "runs backwards"),
+        ({"offsets_ns": [1, 2], "kinds": "aa", "tokens": [-1, 3]}, "negative count"),
     ],
 )
 def test_columns_of_arrivals_that_do_not_fit_are_refused_by_name(tmp_path, change, told):
@@ -196,3 +199,21 @@ def test_columns_of_arrivals_that_do_not_fit_are_refused_by_name(tmp_path, chang
     with pytest.raises(ResultsError, match=told) as caught:
         load_results(path)
     assert "samples[1].arrivals" in str(caught.value)
+
+
+def test_a_file_with_two_subjects_of_one_name_is_refused(tmp_path):
+    damaged = json.loads((DATA / "results-v1.json").read_text())
+    damaged["subjects"].append(damaged["subjects"][0])
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(ResultsError, match="two subjects have one name"):
+        load_results(path)
+
+
+def test_a_phase_of_loading_cannot_have_taken_less_than_no_time(tmp_path):
+    damaged = json.loads((DATA / "results-v1.json").read_text())
+    damaged["launches"][0]["phases"]["load_ns"] = -1
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(ResultsError, match="load_ns"):
+        load_results(path)

@@ -14,7 +14,7 @@ from inferometer.artifact import ModelArtifact, ModelFormat
 from inferometer.codec import from_json, structure, to_json
 from inferometer.engine import Capabilities, Placement
 from inferometer.errors import SuiteError
-from inferometer.plan import Plan, make_plan, shuffled, window_of
+from inferometer.plan import Plan, PlannedLaunch, make_plan, shuffled, window_of
 from inferometer.prompts import PromptSource
 from inferometer.results import SubjectRecord
 from inferometer.suite import MAX_ROUNDS, Condition, Subject, Suite, Workload, read_suite
@@ -311,3 +311,9 @@ def test_given_ids_without_a_control_in_the_suite_skip_nothing():
     workload = Workload(name="ids", prompt=PromptSource.IDS, ids=(1, 2, 3), output_tokens=1)
     suite = Suite(name="mine", workloads=(workload,), conditions=(Condition.COLD,))
     assert planned(suite).skips == ()
+
+
+@pytest.mark.parametrize("name", ["../../../escape", "r1-a/../b", "r1-a\0", "", "x"])
+def test_a_launch_cannot_be_named_so_that_its_log_leaves_the_folder(name):
+    with pytest.raises(ValueError, match="regex"):
+        PlannedLaunch(id=name, round=1, subject="a", context_tokens=1, cells=())

@@ -36,7 +36,6 @@ from support.samples import (
     ending,
     failed,
     launch,
-    ns,
     record,
     results,
     sample,
@@ -466,11 +465,10 @@ def test_a_narrow_terminal_is_no_error(width):
     assert shown(hostile(), width=width)
 
 
-def test_huge_and_negative_numbers_can_be_shown():
-    odd = launch(1, phases=evolve(launch().phases, load_ns=2**62, spawn_ns=-ns(5)))
+def test_a_huge_number_can_be_shown():
+    odd = launch(1, phases=evolve(launch().phases, load_ns=2**62))
     text = shown(results([timed(100, condition=Condition.LOAD)], [odd]))
     assert "4611686018 s" in text
-    assert "-5 ms" in text
 
 
 # --- words ---------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ than they use.
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 from importlib import import_module
@@ -85,6 +87,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command line; every way out has its exit code."""
+    _steady_streams()
     # Ending a run from outside, or closing its terminal, must end its worker as Ctrl-C does.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asked for it
@@ -97,7 +100,7 @@ def main() -> NoReturn:
         error.show()
         code = ExitCode.USAGE
     except InferometerError as error:
-        click.echo(f"inferometer: {error}", err=True)
+        _complain(error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
@@ -105,7 +108,26 @@ def main() -> NoReturn:
         # Whoever read us (head, less) has seen enough.
         import_module("inferometer.cli.output").mute()
         code = ExitCode.OK
+    except (OSError, RuntimeError) as error:  # a name too long, a loop of links, a closed folder
+        _complain(error)
+        code = ExitCode.USAGE
     sys.exit(int(code))
+
+
+def _complain(error: Exception) -> None:
+    # What a file says in an error must not steer the terminal.
+    words = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in str(error))
+    click.echo(f"inferometer: {words}", err=True)
+
+
+def _steady_streams() -> None:
+    """Have streams that take every word: one that is closed, or knows few letters, loses none."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn
 
+from inferometer.report import plain
 from inferometer.runner import Observer, Run, remaining
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def observer(console: Console, run: Run) -> Iterator[Observer]:
         return
     total = sum(launch.requests for launch in remaining(run))
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f} requests, {task.fields[left]}"),
     )
@@ -45,8 +46,13 @@ class _Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
 
+    def _say(self, words: str) -> None:
+        # An engine's words may look like markup, and a reader that has left loses only words.
+        with suppress(OSError):
+            self._console.print(plain(words), markup=False, soft_wrap=True)
+
     def launch_begins(self, launch: PlannedLaunch, number: int, total: int) -> None:
-        self._console.print(f"launch {number} of {total}: round {launch.round}, {launch.subject}")
+        self._say(f"launch {number} of {total}: round {launch.round}, {launch.subject}")
 
     def stage_begins(self, stage: str, workload: str | None) -> None: ...
 
@@ -54,7 +60,7 @@ class _Lines:
 
     def launch_ended(self, launch: PlannedLaunch, failure: Failure | None) -> None:
         if failure:
-            self._console.print(f"  {launch.id} failed: {failure.kind}: {failure.message}")
+            self._say(f"  {launch.id} failed: {failure.kind}: {failure.message}")
 
 
 class _Bar(_Lines):

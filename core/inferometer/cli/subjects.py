@@ -66,7 +66,7 @@ def read(
     try:
         path = Path(model).expanduser().resolve()
         return [Subject(name=engine, engine=engine, model=path, options=written, python=python)]
-    except ValueError as error:
+    except (ValueError, RuntimeError, OSError) as error:
         raise SuiteError(f"--engine {engine!r} --model {model!r}: {error}") from None
 
 

@@ -53,6 +53,10 @@ def check(file: Path) -> str:
     """
     if not file.exists():
         raise ResultsError(f"cannot read {file}: no such file")
+    if not file.is_file() and not file.is_dir():
+        raise ResultsError(f"cannot read {file}: not a file")
+    if file.is_dir():
+        return load_results(file).schema
     if file.suffix == ".toml":
         return _toml(file)
     if file.suffix == ".json" and _is_suite(file):

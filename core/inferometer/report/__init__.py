@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from inferometer.report.tables import DEFAULT_METRICS, render
+from inferometer.report.text import plain
 
-__all__ = ["DEFAULT_METRICS", "render"]
+__all__ = ["DEFAULT_METRICS", "plain", "render"]

@@ -106,6 +106,11 @@ def reopen(
     journal.fold(records, where=str(folder / journal.NAME))
     opened = records[0]
     assert isinstance(opened, journal.Opened)
+    strangers = {la.subject for la in opened.plan.launches} - {
+        record.subject.name for record in opened.subjects
+    }
+    if strangers:
+        raise ResultsError(f"{folder}: the plan names unknown subjects: {', '.join(strangers)}")
     changes = [*_changed_here(opened), *_changed_subjects(opened.subjects, subjects)]
     if changes:
         listed = "".join(f"\n  {change}" for change in changes)

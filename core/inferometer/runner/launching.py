@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from attrs import evolve
 
 from inferometer import journal
 from inferometer.artifact import resident_ratio
-from inferometer.engine import LogEvidence
+from inferometer.engine import LogEvidence, scratch_of
 from inferometer.errors import PluginError
 from inferometer.failures import Failure, log_lines, refined
 from inferometer.host import read_load
@@ -45,6 +46,8 @@ class Launching:
         except PluginError as error:
             # It was usable when the run began; the launches to come may find it usable again.
             failure = self._refined(Failure(kind="plugin", message=str(error), stage=worker.stage))
+        finally:
+            shutil.rmtree(scratch_of(self._log_path), ignore_errors=True)
         self._book.append(journal.Ended(launch=self._launch.id, failure=failure, usage=done.usage))
         return failure
 

@@ -87,6 +87,9 @@ def _is_path(name: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
+        # A pipe or a device has no end to read to.
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise SuiteError(f"cannot read {path}: not a file")
         return path.read_text("utf-8-sig")
     except OSError as error:
         raise SuiteError(f"cannot read {path}: {error.strerror}") from None
