@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from operator import le
 from typing import Any
 
 from attrs import Factory, field, frozen, validators
@@ -72,7 +73,8 @@ class Arrivals:
         columns = (self.kinds, self.tokens if self.tokens is not None else self.kinds)
         if any(len(column) != len(self.offsets_ns) for column in columns):
             raise ValueError("offsets_ns, tokens and kinds differ in length")
-        if list(self.offsets_ns) != sorted(self.offsets_ns) or min(self.offsets_ns, default=0) < 0:
+        in_order = all(map(le, self.offsets_ns, self.offsets_ns[1:]))
+        if not in_order or min(self.offsets_ns, default=0) < 0:
             raise ValueError("offsets_ns runs backwards")
         if min(self.tokens or (0,)) < 0:
             raise ValueError("tokens has a negative count")
