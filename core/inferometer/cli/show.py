@@ -19,9 +19,17 @@ from inferometer.summary import summarize
 @json_option
 def command(run: Path, *, everything: bool, as_json: bool) -> None:
     """Print RUN (a run's folder or a results file) as tables: median, range, and why not."""
+    # What is read lives until we leave: looking for garbage in it again and again takes longer
+    # than reading it.
+    gc.disable()
+    try:
+        _show(run, everything=everything, as_json=as_json)
+    finally:
+        gc.enable()
+
+
+def _show(run: Path, *, everything: bool, as_json: bool) -> None:
     results = load_results(run)
-    # They live until we leave: the collector need not look at them again and again.
-    gc.freeze()
     if as_json:
         print_json(summarize(results))
         return
