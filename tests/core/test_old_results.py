@@ -217,3 +217,13 @@ def test_a_phase_of_loading_cannot_have_taken_less_than_no_time(tmp_path):
     path.write_text(json.dumps(damaged))
     with pytest.raises(ResultsError, match="load_ns"):
         load_results(path)
+
+
+def test_a_journal_with_two_subjects_of_one_name_is_refused_as_well(tmp_path):
+    first, _, rest = (DATA / "journal-v1.jsonl").read_text().partition("\n")
+    opened = json.loads(first)
+    opened["body"]["subjects"].append(opened["body"]["subjects"][0])
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f"{json.dumps(opened)}\n{rest}")
+    with pytest.raises(ResultsError, match="two subjects have one name"):
+        load_results(path)

@@ -34,7 +34,10 @@ def _folded(records: Iterator[Record]) -> Results:
     state = _Fold(opened)
     for record in records:
         state.add(record)
-    return state.results()
+    try:
+        return state.results()
+    except ValueError as error:  # what results may not be, records must not make them
+        raise _Disorder(str(error)) from None
 
 
 def planned_id(launch: str) -> str:
